@@ -175,7 +175,7 @@ class Kernel:
 
     def _allocated(self, item: Result) -> str:
         """Return the expression of the tensor the kernel fills: of a sum over rows one row for each program, to be added up after the call."""
-        first, own, shape, none = self.first, self.own, self._shape(item), "0"
+        first, own, shape, unwanted = self.first, self.own, self._shape(item), "0"
         source = item.source
         if self._is_total(item):
             shape = own.rows if self.width else own.programs
@@ -185,10 +185,10 @@ class Kernel:
             # As it is summed over dim 0 all the same (`_result`), an unwanted one keeps its dims.
             columns = f" {self.width}" if item.space.has_columns else ""
             shape = f"({own.programs},{columns})"
-            none = "(0, 0)" if columns else "(0,)"
+            unwanted = "(0, 0)" if columns else "(0,)"
         elif self._is_there(source) and item.repeat is None:
             shape = f"{source}.shape"
-        shape = self._wanted(item, shape, none)
+        shape = self._wanted(item, shape, unwanted)
         # What is still to be summed, or saved for the backward, stays in the kernel's precision.
         if self.direction == "forward" or item.summed or item.repeat is not None:
             return f"{first}.new_empty({shape}, dtype={own.compute_dtype})"
@@ -211,11 +211,11 @@ class Kernel:
             return text
         return f"{other} if {source} is None else {text}"
 
-    def _wanted(self, item: Result, shape: str, none: str = "0") -> str:
+    def _wanted(self, item: Result, shape: str, unwanted: str = "0") -> str:
         """Return the shape of a result, of one with a flag `x.shape if needs_grad_x else 0`: an empty tensor if it is not asked for."""
         if item.name not in self.body.flags:
             return shape
-        return f"{shape} if needs_{item.name} else {none}"
+        return f"{shape} if needs_{item.name} else {unwanted}"
 
     def _shape(self, item: Result) -> str:
         """Return the expression of a result's shape, with rows, from the shape of `first`: its rows may have another number of parts."""

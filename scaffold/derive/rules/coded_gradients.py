@@ -574,14 +574,14 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
         return None
     none = make.const(None)
     start, pairs = none, []
-    each = _equal_share(make, parts, g, dim)
+    share = _equal_share(make, parts, g, dim)
     # With inputs of any shape: PyTorch skips an empty one of one dim (0, or -1) beside others of more.
-    several = len({part.shape for part in parts.args}) > 1 and at in (0, -1, UNKNOWN)
+    may_skip = len({part.shape for part in parts.args}) > 1 and at in (0, -1, UNKNOWN)
     inputs = (op.shape for op in make.program.ops if op.rule == "input")
-    skipped = {shape for shape in inputs if several and shape.dims is None}
+    skipped = {shape for shape in inputs if may_skip and shape.dims is None}
     for position, part in enumerate(parts.args):
         last = position == len(parts.args) - 1
-        taken = each or size(make, part, dim)
+        taken = share or size(make, part, dim)
         end = taken if start is none else make.add(start, taken)
         if part.active:
             # A skipped part is empty: its slice of g has other dims, so it is reshaped.

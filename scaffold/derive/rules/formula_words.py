@@ -98,7 +98,7 @@ def may_be_scalar(shape: Shape, dim: Op) -> bool:
 
 
 def _is_open(shape: Shape) -> bool:
-    """Return whether nothing is known of a shape's rank: an undeclared input's, or one derived from such."""
+    """Return whether a shape may be a scalar's: nothing is known of an undeclared input's rank, nor of one derived from such."""
     if shape.dims is not None:
         return shape.lead is not None and len(shape.dims) == 1
     match shape.origin:

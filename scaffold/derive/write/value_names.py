@@ -559,7 +559,7 @@ class Namer:
     def _normalized(self, op: Op) -> Op | None:
         """Return the value divided by a root or a norm: `x` of `x / x.norm()` or `x * var.rsqrt()`, for the role `x_hat`; else None."""
         if op.facts.operator == "*":
-            # `rsqrt`: the power -1/2.
+            # `rsqrt`: the power -1/2. It must be of a smaller shape: `x * x.rsqrt()` is no norm.
             roots = [arg for arg in op.args if arg.facts.power == -0.5]
             rest = [arg for arg in op.args if arg not in roots]
             return rest[0] if is_scaled(op) and roots and rest else None
@@ -712,6 +712,7 @@ def _fixed_roles(op: Op) -> list[str] | None:
     # A comparison: no gradient passes it.
     if op.kind == "bool" and op.facts.category == "constant":
         return ["mask", "condition"]
+    # A sole name, "*parts", is for any number of results.
     if op.rule == "item" and len(results := op.args[0].facts.results) > 1:
         return [results[op.position]]
     return ["onehot"] if is_one_hot(op) else None
