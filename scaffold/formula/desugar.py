@@ -608,6 +608,7 @@ def _constant(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
 def _lists(body: Sequence[ast.stmt]) -> frozenset[str]:
     """Return the names of lists created here and known by one name only, so `rows = [*rows, x]` says the same as an append."""
     nodes = [node for item in body for node in ast.walk(item)]
+    # The first target is enough: after `ys = zs = []` neither counts (`_handed_on`).
     lists = {
         node.targets[0].id
         for node in nodes

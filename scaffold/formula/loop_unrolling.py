@@ -260,6 +260,7 @@ class _Unroller(ast.NodeTransformer):
                 values: list[ast.expr] | None = elts
             case ast.Name(name):
                 values = self.lists.get(name)
+            # `range` of the user's own may give anything.
             case ast.Call(ast.Name(name), args, []) if name not in self.taken:
                 values = self._from_builtin(name, args, item)
             case _:

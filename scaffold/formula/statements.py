@@ -285,6 +285,7 @@ class StatementParser:
         if isinstance(item, ast.Expr) and _works_in_place(item.value):
             value = self.expressions.parse(item.value, present)
             return Assign(self.graph.node("absent"), value, "", above)
+        # `kept`: only a forward has checks; a backward is run after they have held.
         if isinstance(item, ast.Assert | ast.Raise) and self.scope.kept:
             check = self.expressions.check(item, present)
             return Assign(self.graph.node("absent"), check, "", above)

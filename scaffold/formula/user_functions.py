@@ -248,6 +248,7 @@ def _choose(
         raise ScaffoldError("the file holds several functions", text.location, hint)
     _refuse_method(wanted, role, module, text)
     layers = [item.name for item in modules_named(module, None)]
+    # A module can be named instead of its forward, for nothing else.
     candidates = [*functions, *(layers if role == "forward" else ())]
     listed = ", ".join(candidates) or "none"
     hint = did_you_mean(wanted, candidates) or f"the file's functions: {listed}"

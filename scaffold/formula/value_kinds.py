@@ -262,6 +262,7 @@ def functions_of_numbers(
                     yield node.label
             if isinstance(item, If):
                 numbers = {*kinds.maybe_numbers}
+                # Of a conditional argument 0 is the test; 1 and 2 are its two values.
                 for position, way in ((1, item.body), (2, item.orelse)):
                     kinds.maybe_numbers = {
                         name

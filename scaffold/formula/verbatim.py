@@ -213,7 +213,10 @@ class VerbatimParser(StatementParser):
         return drawn_now
 
     def _sketched(self, item: ast.stmt, present: Guarded) -> Statement | None:
-        """Return a statement in outline: loops and modes run their body, a return is an assignment."""
+        """Return a statement in outline: loops and modes run their body, a return is an assignment.
+
+        Several statements, or none, stand under an `if` without a test.
+        """
         match item:
             case ast.For():
                 return self._for(item, present)
@@ -236,6 +239,7 @@ class VerbatimParser(StatementParser):
             case ast.Assign([ast.Subscript() as target], value):
                 root = _root(target)
                 if root in self.lists:
+                    # Its node is not used, but an unknown name in the index is reported.
                     self.expressions.parse(target, present)
                     return self._grown(root, [value], present)
             # `a = b = x`: nothing has split it, since the text is kept.

@@ -430,18 +430,19 @@ def _elements(
 ) -> list[ast.expr] | None:
     """Return the elements of a tuple, or of `(a, b) + (None,) * 3`; None if the text does not list them.
 
-    With `also` as `ast.List`, a list has elements too. A tuple repeated 100 times or more is not written out.
+    With `also` as `ast.List`, a list has elements too, as on ctx; to autograd a returned list is one value. A tuple repeated 100
+    times or more is not written out.
     """
     if isinstance(node, (ast.Tuple, also)):
         starred = any(isinstance(item, ast.Starred) for item in node.elts)
         return None if starred else node.elts
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        left, right = _elements(node.left), _elements(node.right)
-        return None if left is None or right is None else left + right
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        inner, times = _elements(node.left), getattr(node.right, "value", None)
-        if inner is not None and isinstance(times, int) and times < 100:
-            return inner * times
+    match node:
+        case ast.BinOp(left, ast.Add(), right):
+            one, two = _elements(left), _elements(right)
+            return None if one is None or two is None else one + two
+        case ast.BinOp(left, ast.Mult(), ast.Constant(int(times))) if times < 100:
+            inner = _elements(left)
+            return None if inner is None else inner * times
     return None
 
 

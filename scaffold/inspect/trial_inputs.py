@@ -189,8 +189,8 @@ def _is_simple(call: ast.Call, facts: Facts, contexts: set[str | None]) -> bool:
     if isinstance(owner, ast.Name) and owner.id in contexts:
         return True
     name = torch_call(call, facts.names) or method_call(call, facts.names)
-    like = name.endswith("_like") or name in ("size", "dim", "numel", "tensor")
-    return is_of_any_shape(name) or like or name in SHAPELY
+    makes = name.endswith("_like") or name == "tensor"  # `torch.tensor(0.5)`
+    return is_of_any_shape(name) or makes or name in SHAPELY
 
 
 Shape = tuple[int, ...]

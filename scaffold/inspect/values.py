@@ -259,13 +259,13 @@ class Values:
             found = self.possible_root(node.args[0], at, depth - 1)
             return found and self._through(found, name)
         name = method_call(node, self.names)
-        assert name == "" or isinstance(node.func, ast.Attribute)
-        if not name:
+        if not name or not isinstance(node.func, ast.Attribute):
             return None
-        base = node.func.value  # type: ignore[attr-defined]
+        base = node.func.value
         if has_memory(name, "view"):
             found = self.possible_root(base, at, depth - 1)
             return found and self._through(found, name)
+        # `x.requires_grad_()` returns x too, though it changes no value of it.
         if changes(name) or name == "requires_grad_":
             return self.possible_root(base, at, depth - 1)
         # `x.exp()`: another object than a tensor may return anything from a method of this name.

@@ -253,6 +253,7 @@ class Printer:
         if role or not isinstance(value, Apply):
             return role or "value"
         rule = self.table.rule(value.primitive)
+        # `{}_plus_{}` has no names of arguments to be filled with here.
         return next((word for word in rule.facts.words if "{" not in word), rule.name)
 
     def _operands_of_reductions(self, value: Value) -> Iterator[tuple[str, Value]]:

@@ -318,6 +318,7 @@ class KernelBody:
         if load.single or not load.space.rows:
             return pointer
         stride = f" * {load.source}_stride" if load.space.has_columns else ""
+        # Without a width the kernel is elementwise: it walks over numbers, not rows.
         row = f"{self._row_of(load)}{stride}" if self.width else self.own.offsets
         return f"{pointer} + {row}"
 

@@ -140,7 +140,7 @@ class Lowering:
     def _evaluated(self, op: Op) -> Value:
         """Translate an op: a `Number` of a Python value, else its value, or the `Name` of the line added for it.
 
-        Inputs get no line, as their load names them, nor does an `unsqueeze` that several ops read, as it is no arithmetic.
+        Inputs get no line, as their load names them, nor does an `unsqueeze` or `squeeze` that several ops read: it is no arithmetic.
         """
         if op.kind == "complex":
             raise UnsupportedError("a kernel cannot compute complex numbers")
@@ -249,7 +249,7 @@ class Lowering:
         if sign := self.sign(value):
             operands = [f"({x})" for x in args]
             text = sign.join(operands) if len(args) > 1 else sign + operands[0]
-        return ast.unparse(ast.parse(text))
+        return ast.unparse(ast.parse(text))  # drops needless parentheses
 
     def selected(self, value: Value) -> Value:
         """Return `where(kept, value, 0.0)` in an op with such a condition, else the value."""
@@ -461,10 +461,10 @@ def _known_sum(self: Lowering, value: Value) -> Value | None:
     match value:
         case Name(text) if (line := self._line(text)) is not None:
             return sums(line)
-        # The one-hot row of an index in range; it is all NaN if it is not.
+        # The one-hot row of an index in range, `items[1]`; it is all NaN if it is not.
         case Apply("where", (_, (_, _), (_, Number('float("nan")')))):
             return sums(items[1])
-        # Only `_scatter` makes such a comparison of columns, with 0.0 in all other columns.
+        # Only `_scatter` makes such a comparison of columns: `items[1]` in one column, 0.0 in all others.
         case Apply("where", ((_, Apply("eq", ((_, Column()), _))), _, _)):
             return items[1]
         case Apply("div", (_, (_, Number(text)))) if text == self.shapes.width:
@@ -716,7 +716,7 @@ def _at_column(self: Lowering, row: Value, index: Value, inside: Value) -> Value
         case Name(text, space, kind) if space.has_columns:
             if (line := self._line(text)) is not None:
                 return at(line)
-            if kind != "real":
+            if kind != "real":  # outside of the row it is NaN, which no integer can be
                 raise UnsupportedError("gather of a value that is not real")
             return self.named(Gather(text, index, inside, index.space), "picked")
         case Apply(_, args, space) if space.has_columns:

@@ -99,7 +99,7 @@ class Taken:
         """Split a forward's lines: ones taking a part of a row, noted in `parts` and `removed`, and the rest with the parts' names."""
         rows = (item for item in spec.tensors if item.dims and len(item.dims) > 1)
         self.rows = {item.name: item for item in rows}
-        self.numbers_of = {item.name for item in spec.attributes}
+        self.attributes = {item.name for item in spec.attributes}
         self.names = {item.name for item in spec.inputs} | {*formula.names()}
         self.parts: Parts = {}
         self.removed: list[str] = []
@@ -222,7 +222,7 @@ class Taken:
             text = f"{node.label}.chunk({of}, -1)"
             parts = [(Part(at, of), f"{text}[{at}]") for at in range(of)]
             return tuple(self._part(node.label, x, HALVES, y) for x, y in parts)
-        attribute = node.kind == "name" and node.label in self.numbers_of
+        attribute = node.kind == "name" and node.label in self.attributes
         if attribute or node.kind == "constant":
             return (node,) * of
         if node.kind == "unary" or node.kind == "binary" and node.label in "+-*/":

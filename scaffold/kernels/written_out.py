@@ -304,7 +304,7 @@ def without_total(spec: OpSpec) -> tuple[OpSpec, Total | None]:
         return spec, None
     graph, lines, result = formula.graph, formula.statements, formula.result
     last = lines[-1] if lines else None
-    # `loss = x.mean()` and then `return loss`.
+    # `loss = x.mean()` and then `return loss`; `loss += y` reads the loss above it too.
     if isinstance(last, Assign) and last.target is result and not last.operator:
         lines, result = lines[:-1], last.value
     found = _reduced(spec, graph, result)
@@ -387,6 +387,7 @@ def _bound(spec: OpSpec) -> set[str]:
 
 def _is_flat(spec: OpSpec, flat: re.Match[str]) -> bool:
     """Return whether a match of `FLAT` makes one dim of all but the last: `x.view(-1, x.shape[-1])`, `x.flatten(0, -2)`; `(0, 1)` of three dims."""
+    # `flat[1]` is x, `flat[3]` the last of the dims that `flatten` joins.
     if flat[3] == "1":
         dims = next((x.dims for x in spec.tensors if x.name == flat[1]), None)
         return dims is not None and len(dims) == 3 and not any(map(is_leading, dims))

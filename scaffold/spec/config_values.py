@@ -216,7 +216,8 @@ def _shapes(
     """Return a convention's shapes of the op's inputs; () unless its first tensor and another one are inputs without shapes.
 
     The first is decisive: `input, weight` is a linear map, but `x, weight` may also be a norm. () also if a dim of the convention
-    is the name of an input, or if a name of it is an attribute of the op (`here`, but not in `tensors`).
+    is the name of an input, or if a name of it is an attribute of the op (`here`, but not in `tensors`). A `tested` input has
+    a shape stated for the tests.
     """
     shapes = dict(convention)
     here = [item for item in inputs if item.name in shapes]

@@ -319,6 +319,7 @@ def _check_owned(
     A module owning every tensor is reported too: its forward would have no input.
     """
     known = {item.name: item for item in arguments.tensors}
+    # A name of no tensor is reported already, and in neither `parameters` nor `buffers`.
     for position, name in enumerate(raw.get("params", ())):
         path = ("params", str(position))
         if name in buffers:

@@ -367,6 +367,7 @@ class _Scanner:
         self.found[path] = (key, match.start("text") if match else self.position)
         if match is not None:
             self.position = match.end()
+            # A literal string, '\n', has no escapes.
             if match.re in (_LONG_BASIC, _BASIC) and "\\" in match["text"]:
                 self.escaping[match.start("text")] = match.end("text")
         elif self.take("["):

@@ -34,12 +34,11 @@ def of_default_dtype(op: Op) -> bool:
     """
     if op.kind != "real" or op.facts.dtype != "promoted":
         return False
-    has_tensor = False
-    for arg in tensors(op.args):
-        if not (arg.kind in ("int", "bool") or of_default_dtype(arg)):
-            return False
-        has_tensor = True
-    return has_tensor
+    args = [*tensors(op.args)]
+    # `torch.eye(3, dtype=d)`, of no tensors, may have a dtype of its own (`_is_created`).
+    return bool(args) and all(
+        arg.kind in ("int", "bool") or of_default_dtype(arg) for arg in args
+    )
 
 
 def says_its_dtype(program: Program, op: Op) -> bool:

@@ -582,6 +582,7 @@ def dim_of(dim: Op) -> shapes.Axis:
 
 def _transposed(program: Program, args: Args) -> Shape | None:
     """Return the shape of `x.transpose(dim0, dim1)`; None if a dim is unknown before the call."""
+    # A team's function with this shape may have more parameters behind the dims.
     one, two, *_ = (dim_of(item) for name, item in args.items() if name != "x")
     if not isinstance(one, int) or not isinstance(two, int):
         return None

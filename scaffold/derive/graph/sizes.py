@@ -130,10 +130,10 @@ def _without(product: Monomial, factors: Monomial) -> Monomial | None:
 
 
 def quotient(size: Dim, by: Dim) -> Dim:
-    """Return `size // by`: a number or a simpler size if the division is exact, otherwise a `Quotient` of the two."""
-    exact = divided(size, by)
-    if isinstance(size, int) and isinstance(by, int) and by:
+    """Return `size // by`: of two numbers a number, a simpler size if the division is exact, otherwise a `Quotient` of the two."""
+    if isinstance(size, int) and isinstance(by, int) and by:  # 0 fails in the call
         return size // by
+    exact = divided(size, by)
     return Quotient(size, by) if exact is None else exact
 
 

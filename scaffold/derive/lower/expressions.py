@@ -668,7 +668,7 @@ class Expressions(Evaluator):
         if op.rule == "shape":
             return size_at(self.program, op.asked, position)
         if op.kind == "static":  # an attribute that is a tuple
-            if op.rule not in ("static", "python"):
+            if op.rule not in ("static", "python"):  # one number: `a, b = x.shape[0]`
                 raise UnsupportedError("a part of a shape")
             at = self.program.const(position)
             return self.program.python("subscript", "", op, at)

@@ -73,7 +73,7 @@ def sliced(
     bounds: Sequence[Op],
     known: Shape | None = None,
 ) -> Op:
-    """Return `value[start:end:step]` along `dim`, all three in `bounds`; `known` is its shape, if known from elsewhere."""
+    """Return `value[start:end:step]` along `dim`, all three in `bounds`; `known` is its shape, if that is another tensor's."""
     start, end, step = bounds
     program = applier.program
     if all(literal(item) is None for item in (start, end, step)):
@@ -82,7 +82,7 @@ def sliced(
     args["step"] = step
     shape = known or _sliced_shape(program, value, dim, bounds)
     op = _viewed(program, "slice", args, shape)
-    if known is None:
+    if known is None:  # else its size is written as that tensor's
         _note_size(applier, op, start, end, step)
     return op
 

@@ -172,7 +172,7 @@ def _sole_name(value: Node) -> Node | None:
     if not changes_memory(value):
         return None
     change = next(filter(_changes, value.walk()), None)
-    changed = None if change is None else _chain(change)[1]
+    _, changed = (None, None) if change is None else _chain(change)
     if changed is None or changed.kind != "name" or _count(value, changed) != 1:
         return None
     return changed
@@ -251,6 +251,7 @@ CHANGES = "it changes a tensor in place"
 
 def put(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
     """Return `value` after `value[parts] = new`; raise `UnsupportedError` if there is no such primitive."""
+    # `value[[0, 2]] = new`: a list picks several rows, and is no tensor for `index_put`.
     if not _keeps_kind(value, new) or any(part.rule == "list" for part in parts):
         raise UnsupportedError(CHANGES)
     if any(part.is_tensor for part in parts):
@@ -330,7 +331,7 @@ def _put_indexed(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> O
         everywhere = _for_all_elements(applier, new, parts[0])
         if everywhere is not None:
             return applier.named("where", parts[0], everywhere, value)
-    if not new.is_tensor:
+    if not new.is_tensor:  # `index_put` takes no number: a tensor without dims
         new = applier.named("new_full", value, applier.program.op("list", ()), new)
     return applier.named("index_put", value, applier.program.op("list", parts), new)
 

@@ -420,7 +420,8 @@ def _of_last_parts(make: Maker, op: Op, g: Op) -> Pairs | None:
         or not all(part.is_tensor and part.kind == "int" for part in indices)
     ):
         return None
-    # The dims before the indices are moved to the end.
+    # The dims before the indices are moved to the end; a single one is given as a number.
+    # There is one at least, since the parts are not all tensors (`_of_index`).
     first, last = tuple(range(count)), tuple(range(-count, 0))
     ends = [make.const(item if count > 1 else item[0]) for item in (first, last)]
     into = make.zeros(g, Shape((*dims[count:], *dims[:count])))

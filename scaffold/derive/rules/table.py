@@ -198,6 +198,7 @@ class Table:
         A team's rule of an op of its own, `exp_`, inherits none.
         """
         own = self.primitives.section(name) if name in self.primitives else None
+        # The built-in table has no base, and is asked only for rules of its own.
         if self.base is None or (own is not None and self._op_of(name).endswith("_")):
             assert own is not None
             return own
