@@ -63,7 +63,7 @@ class _Plain:
                 case ast.Pass() | ast.AnnAssign(value=None):
                     pass
                 case ast.Import() | ast.ImportFrom() if ast.unparse(item) in IMPORTS:
-                    pass
+                    pass  # `import torch`: every formula has this name
                 case ast.Delete(names) if all(isinstance(x, ast.Name) for x in names):
                     pass  # generated code keeps only saved tensors alive anyway
                 case ast.Assign(

@@ -904,6 +904,7 @@ def _instead_of(name: str, made: ast.expr) -> str:
         if word.startswith("Dropout"):
             same = "which returns its input if p is 0"
             return f"write: self.{name} = {ast.unparse(call)}, {same}"
+    # `a or b`: two modules are assigned to it, as in two branches.
     if isinstance(made, ast.IfExp | ast.BoolOp):
         first = ast.unparse(calls[0])
         return f"let __init__ make one of them, for one op each: self.{name} = {first}"
@@ -1491,7 +1492,7 @@ class _Starts(ast.NodeVisitor):
             self.generic_visit(node)
         elif isinstance(node.ctx, ast.Store) and names[-1] == "requires_grad":
             self.touched.add("_".join(names[:-1]))
-        elif names[-1] not in READ:
+        elif names[-1] not in READ:  # `self.weight.shape` changes nothing
             known = self.attributes.get(names[0], Attribute())
             # A setting with a literal value, `self.eps`, is no parameter.
             if known.module or known.default is None:

@@ -156,6 +156,7 @@ def _is_number(value: ast.expr, known: set[str], aliases: set[str]) -> bool:
             return is_number(inner)
         case ast.BinOp(left, _, right):
             return is_number(left) and is_number(right)
+        # `x.shape[1:]` is a shape.
         case ast.Subscript(inner, index):
             return _is_shape(inner) and not isinstance(index, ast.Slice)
         case ast.Attribute(ast.Name(root), name):

@@ -162,6 +162,7 @@ class ValueKinds:
             return "group"
         if callee.label in METHODS | FUNCTIONS or callee.label == "type" and not args:
             return "scalar"  # `x.type()` is the name of a type
+        # Of `fs[0](x)`, a function of the user's, nothing is known.
         kind = self.of(callee.args[0]) if callee.kind == "attribute" else "tensor"
         return kind if kind in ("scalar", "array") else "tensor"
 
@@ -297,7 +298,7 @@ def _function_of_number(kinds: ValueKinds, call: Node) -> Iterator[str]:
         tensors = args if is_of_module(callee) else [*callee.args, *args]
         # The first argument and a mask must be tensors; in other places a number is taken to be allowed.
         places = {0, *mask_positions(callee.label)}
-        several = (each for at, each in enumerate(tensors) if at in places)
-        doubtful = [each for each in several if each.names() & kinds.maybe_numbers]
+        strict = (each for at, each in enumerate(tensors) if at in places)
+        doubtful = [each for each in strict if each.names() & kinds.maybe_numbers]
         if any(map(kinds.may_be_number, doubtful)):
             yield callee.label

@@ -176,6 +176,7 @@ class _Finder:
             self.local.get(name := self.names.resolve(base), name) for base in bases
         ]
         parents = [self._parent(base, node) for base in bases]
+        # Other libraries' Functions have other rules than torch's.
         if any(name.split(".")[0] in FOREIGN for name in dotted):
             return None
         direct = [self._is_torch(name) for name in dotted]

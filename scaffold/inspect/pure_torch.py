@@ -33,8 +33,8 @@ METHODS = {
     "retain_grad",
     "tolist",
 }
-# Parts of torch that need more than tensors: a device, other processes, registered kernels.
 OF_METHODS = ("staticmethod", "classmethod")
+# Parts of torch that need more than tensors: a device, other processes, registered kernels.
 ELSEWHERE = ("torch.ops.", "torch.cuda.", "torch.distributed.", "torch.utils.")
 
 
@@ -116,7 +116,8 @@ def _is_known(
 ) -> bool:
     """Return whether a call is of Python, of ctx, of torch, or of a module in `also`; `contexts` are the names of ctx.
 
-    A method of anything else, `x.exp()`, is known if tensors or Python's values have one of this name.
+    A method of anything else, `x.exp()`, is known if tensors or Python's values have one of this name. Parts of torch that need
+    more than tensors are not: `torch.distributed` (ELSEWHERE).
     """
     function = call.func
     # An imported name, `exp` of torch, is looked up below by its dotted name.

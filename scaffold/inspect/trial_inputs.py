@@ -341,10 +341,10 @@ def with_vectors(names: Sequence[str]) -> tuple[tuple[Shape, ...], ...]:
 
     For `["x", "weight"]`: ((3, 4), (4,)), as a layer norm takes them.
     """
-    named = [bool(VECTOR.fullmatch(name)) for name in names]
-    if all(named) or not any(named):
+    vectors = [bool(VECTOR.fullmatch(name)) for name in names]
+    if all(vectors) or not any(vectors):
         return ()
-    return (tuple((4,) if vector else (3, 4) for vector in named),)
+    return (tuple((4,) if vector else (3, 4) for vector in vectors),)
 
 
 def role_of(name: str) -> str:

@@ -204,10 +204,10 @@ class Printer:
         real = {k: item for k, item in value.args if not isinstance(item, Word)}
         known = {name: self.node(item) for name, item in real.items()}
         if rule.facts.operator == "/" and value in self.rounded:
-            both = [*known.values(), _parsed(self.own.DTYPE)]
+            arguments = [*known.values(), _parsed(self.own.DTYPE)]
             # Triton's `/` may be one bit off, which `floor` makes 1.
             function = self.helpers.of("_divide", EXACT_PARAMETERS, *EXACT_DIVISION)
-            return ast.Call(_parsed(function), both, [])
+            return ast.Call(_parsed(function), arguments, [])
         if steps:
             word = next(iter(rule.facts.words), rule.name)
             read = set().union(*map(_names, (*steps.values(), end)))

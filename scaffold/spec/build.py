@@ -214,7 +214,7 @@ def _check_counts(arguments: Arguments, maths: Maths, problems: Problems) -> Non
         right = {expected} if expected > 1 else set()
         if variadic or counts <= right:
             continue
-        count = min(counts - {expected} or counts)
+        count = min(counts - {expected} or counts)  # or: `return x,` for one output
         names = ", ".join(f"y{position}" for position in range(1, count + 1))
         plural = "output is" if expected == 1 else "outputs are"
         message = f"the {key} returns {count} values, but {expected} {plural} declared"

@@ -197,6 +197,7 @@ def _continues(before: str, word: str, first: bool) -> bool:
         return True  # L2, Conv2d, Conv2D
     if first and len(before) == 1 and before.isupper():
         return True  # PReLU, KMeans
+    # `MySTE` is two words: `My` is one of the usual first ones (WORDS).
     short = len(before) <= 3 and before[-1].islower() and before not in WORDS
     return short and word.isupper() and len(word) <= 3  # ReLU, LoRA, SwiGLU
 

@@ -380,6 +380,7 @@ def fits(value: object, tree: ast.expr) -> bool:
             return type(value).__name__ == name
         case ast.Name("tuple"):
             return isinstance(value, tuple)
+        # `torch.float32` is a constant of torch of the kind "dtype".
         case ast.Name("dtype" as name) | ast.Attribute(ast.Name("torch"), name):
             return isinstance(value, TorchConstant) and value.kind == name
         case ast.Subscript(ast.Name("Literal"), choices):

@@ -264,6 +264,7 @@ def _default(stated: Words, kind: _Type) -> Words:
         text = f"({inner}{',' if inner and ',' not in inner else ''})"
     elif kind.size is not None and text != "None":
         count = int(kind.size) if kind.size.isdecimal() else 1  # "": any length
+        # A large count shall make no large text.
         items = ", ".join([text] * min(count, LONGEST))
         text = f"({items})" if count > 1 else f"({text},)"
     return Words(text, stated.place)

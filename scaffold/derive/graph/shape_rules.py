@@ -719,7 +719,7 @@ def _expanded(program: Program, args: Args) -> Shape | None:
         return None
     done = list(whole.dims)
     for at in kept:
-        done[at] = dims[at - len(done)]
+        done[at] = dims[at - len(done)]  # counted from the end, as the dims align
     return Shape(tuple(done))
 
 
@@ -1062,7 +1062,8 @@ def _given_size(
 
     A None among requested sizes keeps the old size; a size or scale unknown before the call gives a `Resized`.
     """
-    if size.rule == "shape":  # `y.shape` of another tensor
+    # `y.shape` of another tensor; dim `at` must stand behind its leading dims.
+    if size.rule == "shape":
         dims = size.asked.dims
         return dims[at] if dims is not None and size.asked.trailing >= -at else None
     if size.rule == "list" and size.args:

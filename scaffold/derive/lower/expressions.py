@@ -454,6 +454,7 @@ class Expressions(Evaluator):
             # A variadic input is no tuple split from one tensor.
             if op.kind == "group" and op.active and op.rule != "input"
         }
+        # A team's function may join without a `dim`.
         if several and "joins" in bound.rule.facts.flags and "dim" in bound.args:
             # `stack` or `cat`: their one argument of tensors, as (name, tuple).
             (whole, parted), dim = *several.items(), bound.args["dim"]

@@ -65,6 +65,7 @@ SETS = {"zero_": 0, "fill_": 1, "copy_": 1}  # method -> its number of arguments
 def set_value(graph: Graph, change: Node) -> Node | None:
     """Return the value a call fills a tensor with: 0 for `h.zero_()`, `y` for `h.copy_(y)`; None for other changes."""
     callee, *args = change.args
+    # SETS has the number of arguments: `h.copy_(y, True)` is not known.
     if callee.label not in SETS or len(args) != SETS[callee.label] or change.keywords:
         return None
     return args[0] if args else graph.constant("0")
