@@ -164,9 +164,9 @@ def _with_other_files(
 
 def docstring_of(text: Text) -> str | None:
     """Return the first paragraph of the docstring of a text's function, for the op's own docstring; None without one."""
-    origin = text.origin
-    functions = functions_of(origin.module) if origin else {}
-    function = functions.get(origin.function or "") if origin else None
+    if text.origin is None:
+        return None  # no text of a file
+    function = functions_of(text.origin.module).get(text.origin.function or "")
     docstring = ast.get_docstring(function) if function else None
     return (docstring or "").partition("\n\n")[0] or None
 

@@ -384,7 +384,7 @@ class Values:
         """Return whether a binding makes the name a tensor; None stands for the parameter, a tensor if it is an evident one."""
         if bound is None:
             return name in self.evident
-        if bound.value is None:
+        if bound.value is None:  # of a loop or an import, say
             return False
         step = self.flow.steps[bound.order]
         if bound.element is None:
