@@ -235,9 +235,9 @@ def other_arguments(facts: Facts, way: Sequence[Entry]) -> dict[str, list[Any]]:
             found[one.name] = [one.value == "False"]
         elif one.value.isdecimal():
             number = int(one.value)
-            # 2 cuts a tensor into several chunks, where 16 made it one.
-            several = 2 * number + 1 if number < MANY else 2
-            found[one.name] = [number + 1, several]
+            # Not only the next one: 2 cuts a tensor into several chunks, where 16 and 17 make it one.
+            far = 2 * number + 1 if number < MANY else 2
+            found[one.name] = [number + 1, far]
         elif one.value.startswith(("'", '"')):
             found[one.name] = [*_compared(facts, one.name)]
     return found
