@@ -561,7 +561,7 @@ BUDGET = {
     "project": 5393,  # shapes to try for a Function; inputs and sizes inferred from a forward, adopted Functions, verdicts on ops not written yet, updates
     "render": 6150,  # files of ops, tests and kernels
     "spec": 4641,  # options, keys, `--inputs`, conditions on sizes
-    "verify": 7204,  # proofs, checks of a hand-written Function, of further shapes too, recorded calls, samples of a kind: sparse, symmetric
+    "verify": 7202,  # proofs, checks of a hand-written Function, of further shapes too, recorded calls, samples of a kind: sparse, symmetric
     "workspace": 2004,  # records, merges of statements, transactions
 }
 

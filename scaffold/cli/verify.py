@@ -431,10 +431,11 @@ def _show_failures(proofs: Sequence[Proof]) -> None:
         if len(report.failures) > SHOWN:
             lines.append(f"  and {len(report.failures) - SHOWN} more")
         lines += [f"  | {line}" for line in report.said]
+        # A failure may quote half of a surrogate pair, which has no bytes.
         text = "\n".join(lines) + "\n"
         typer.echo(text.encode(errors="backslashreplace"), nl=False)
     if any(proof.report and proof.status == "failed" for proof in proofs):
-        typer.echo()
+        typer.echo()  # between the failures and the counts
 
 
 def _hint_of_uninstalled(proofs: Sequence[Proof]) -> None:

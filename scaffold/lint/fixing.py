@@ -158,7 +158,8 @@ class _Finder(Positioned, cst.CSTVisitor):
     def on_visit(self, node: cst.CSTNode) -> bool:
         """Note the places an edit may name: expressions, statements alone on their line, functions, decorators.
 
-        A statement or decorator with a comment beside or above it cannot be removed. True: LibCST visits the parts too.
+        A statement or decorator with a comment beside or above it cannot be removed. A place is a kind and a span, with 0 for the parts of the
+        span by which edits of this kind are not looked up. True: LibCST visits the parts too.
         """
         if isinstance(node, cst.BaseExpression):
             self._add("replace", node)

@@ -766,11 +766,11 @@ def _proven(name: str, uses: Sequence[Use], annotation: str = "") -> _Proven | N
     value = by_kind.get("value")
     is_tensor = {"tensor", "moved", "positions", "mask"} & by_kind.keys()
     if value and value.type in ("int", "bool") and not is_tensor:
-        return _Proven(value.type, value.where, True)
+        return _Proven(value.type, value.where, is_value=True)
     # A number or a tensor, and an index too: the `n` of `x[i.clamp(-n, n) + n]`.
     either = by_kind.get("unclear")
     if "index" in by_kind and either and either.type and not is_tensor:
-        return _Proven("int", either.where, True)
+        return _Proven("int", either.where, is_value=True)
     if found := _annotated(annotation) or _integers_or_mask(name, by_kind):
         return found
     if use := by_kind.get("index"):

@@ -112,6 +112,7 @@ class _Codes(NamedTuple):
 
 def _codes(project: Project, work: Work, resolved: Plan) -> _Codes:
     """Return the digests of the op's Function as on disk, and as it will be after the plan `resolved`; equal if its file stays."""
+    # Every op of a manifest has such a file, and only those are proven.
     path = next(
         item.path for item in work.prospects if item.wanted and item.wanted.role == "op"
     )

@@ -78,7 +78,7 @@ def may_be_number(spec: OpSpec) -> bool:
     numbers = {
         name
         for item in assignments(spec.kept.statements)
-        if item.value.kind == "constant" and not item.operator
+        if item.value.kind == "constant" and not item.operator  # no `x += 1`
         for name in item.target.names()
     }
     return any(

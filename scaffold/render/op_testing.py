@@ -283,7 +283,7 @@ def _conditions(item: ast.stmt) -> list[str]:
     return [
         argument.value
         for one in item.decorator_list
-        if _is_condition(one) and isinstance(one, ast.Call)
+        if _is_condition(one) and isinstance(one, ast.Call)  # a call: for mypy
         for argument in one.args
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
     ]

@@ -128,7 +128,7 @@ def _usual(spec: OpSpec, module: ModuleSpec, name: str) -> Init:
     """
     dims = dims_of(spec, name)
     word = name.rpartition("_")[2]  # of up_bias
-    # `beta` is added in a norm, but a factor in `x * torch.sigmoid(beta * x)`.
+    # `beta` is added in a norm, and starts at 0 there, but it is a factor in `x * torch.sigmoid(beta * x)`.
     if word == "bias" or word in BIASES and not _is_a_factor(spec, name):
         weight = _own_weight(module, name) or _matrix(spec, module)
         matrix = weight is not None and len(dims_of(spec, weight) or ()) > 1

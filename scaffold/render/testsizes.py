@@ -296,6 +296,7 @@ class _Reader:
                 self.sizes[item.target.label] = size
             return
         tensor = shape_read(item.value)
+        # Dims are known by a tensor's name, so not of `x.mT.shape`.
         if tensor is None or tensor.kind != "name":
             return
         dims = self.dims.get(tensor.label, ())

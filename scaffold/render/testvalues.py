@@ -303,6 +303,7 @@ def other_constants(spec: OpSpec) -> dict[str, Value]:
     }
     for at, values in further_values(spec).items():
         item = spec.inputs[at]
+        # The positions are those of attributes; only mypy does not know that.
         if not isinstance(item, Attribute) or item.name in (*AXES, *named):
             continue
         usual = _read(attribute_value(spec, item))
@@ -344,8 +345,8 @@ def _others(types: set[str], usual: str) -> Iterator[Value]:
         yield _near(float(number))
         yield from (float(number + 1), float(-number), 0.0)
         if abs(number) >= 1:
-            yield number / 8
-        yield float(number + 0.25)
+            yield number / 8  # of 1 to 8, one below 1
+        yield float(number + 0.25)  # of a whole number, one that is not whole
     elif "int" in types:
         yield from (int(number + 1), int(-number - 1), 0, int(number + 4))
 

@@ -263,7 +263,7 @@ def _change(path: str, text: str | None, target: Path, known: _Known) -> Change:
         return Change(path, target, "skip", None, None, base)
     after = None if text is None else encode(path, text)
     before = read_file(path, target)
-    # Both are None if a file to be removed is gone already.
+    # Both are None if a file to be removed is gone already. Other line ends are no change.
     if before == after or before is not None and unix(before) == after:
         return Change(path, target, "identical", before, before, base)
     check_parent(path, target)

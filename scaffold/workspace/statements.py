@@ -152,6 +152,7 @@ def _documentation(parent: ast.AST, node: ast.AST) -> str | None:
         return None
     match node:
         case ast.Expr(ast.Constant(str(text))):
+            # `chr(10)`: before Python 3.12 an f-string takes no backslash.
             lines = (line.rstrip() for line in cleandoc(text).split("\n"))
             return f"doc {chr(10).join(lines).strip()!r}"
     return None

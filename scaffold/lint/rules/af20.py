@@ -109,17 +109,17 @@ def _is_plain(facts: Facts, forward: Method) -> bool:
 
     It has no base or subclass, a static forward with positional inputs and one return, and a backward.
     """
-    function, inputs = facts.function, len(forward.positional)
+    function, count = facts.function, len(forward.positional)
     related = any(function in other.parents for other in facts.module.functions)
     sole = set(function.methods) == PLAIN and not function.parents and not related
     bare = forward.decorators == ("staticmethod",) and forward.ctx is not None
-    if not sole or not bare or inputs != len(forward.parameters) or not inputs:
+    if not sole or not bare or count != len(forward.parameters) or not count:
         return False
     # After a change in place setup_context would keep other values.
     if len(facts.outputs) != 1 or facts.changes(forward):
         return False
     # Defaults that a call omits are inputs of setup_context, and of backward.
-    return all(item.length == inputs for item in facts.gradients)
+    return all(item.length == count for item in facts.gradients)
 
 
 def _can_wait(statement: ast.stmt, forward: Method) -> bool:

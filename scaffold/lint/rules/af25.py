@@ -27,7 +27,7 @@ def find(facts: Facts) -> Iterator[Found]:
     if {"__call__", "__new__"}.intersection(function.methods):
         return
     if function.nested or not function.unique or not function.complete:
-        return
+        return  # not complete: an unseen base may define `__call__`
     found = tuple(_called(facts))
     if found and not _defined_otherwise(facts):
         yield from found

@@ -20,7 +20,7 @@ def find(facts: Facts, setup: Method) -> Iterator[Found]:
     """Yield `x = inputs` in setup_context if x is then saved or used as a tensor; a fix if forward has one input."""
     forward = facts.function.forward
     if forward is None or len(setup.positional) < 2:
-        return
+        return  # not `(ctx, inputs, output)`
     given = setup.positional[0].name
     saved = {
         name

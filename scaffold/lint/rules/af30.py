@@ -20,7 +20,7 @@ RANDOM = {"randn", "rand", "ones", "zeros", "tensor", "full", "linspace"}
 def find(module: Module) -> Iterator[Found]:
     """Yield inputs of gradcheck made without a dtype in the same function."""
     if "set_default_dtype" in module.text or "set_default_tensor_type" in module.text:
-        return
+        return  # the default dtype may be double
     for scope in module.scopes:
         if isinstance(scope, ast.FunctionDef):
             yield from _in_function(module, scope)

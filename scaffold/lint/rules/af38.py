@@ -107,7 +107,7 @@ def _is_of_forward(facts: Facts, node: ast.expr, at: Step) -> bool:
     """
     backward, saver = facts.function.backward, facts.function.saver
     assert backward is not None and saver is not None
-    element: object = 0
+    element: object = 0  # of `ctx.y = y`: its only value
     if isinstance(node, ast.Name):
         bound = backward.flow.definite(node.id, at)
         if bound is None or bound.value is None or bound.starred:

@@ -777,6 +777,7 @@ def _is_right_where_finite(gradient: Any, wanted: Tensor | None, scene: Scene) -
     """Return whether a wrong gradient is wrong only in elements where autograd's own, `wanted`, is not finite."""
     if wanted is None or not isinstance(gradient, Tensor) or wanted.isfinite().all():
         return False
+    # Below, `where` would make the one of the other, and hide that fault.
     if (gradient.shape, gradient.dtype) != (wanted.shape, wanted.dtype):
         return False
     return diagnose(gradient.where(wanted.isfinite(), wanted), wanted, scene) is None

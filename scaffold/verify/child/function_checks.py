@@ -188,13 +188,13 @@ def _derivatives(subject: Subject) -> None:
 
 def _without_gradient(subject: Subject) -> list[str]:
     """Return the floating-point inputs for which backward returns None, but for inputs declared so by the user."""
-    known = subject.checks.DIFFERENTIABLE
+    differentiable = subject.checks.DIFFERENTIABLE
     pairs = zip(subject.names, subject.inputs(), strict=True)
     return [
         name
         for name, x in pairs
         if isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())
-        if name not in known and name not in subject.constants
+        if name not in differentiable and name not in subject.constants
     ]
 
 

@@ -516,7 +516,7 @@ class Subject:
         """Decide whether a gradient other than the derivative may be meant; if so, set `surrogate`, note why, and return True.
 
         `expected` are the derivatives, by differences. It may if the derivative is 0, if the forward returns its input, if the sign of
-        grad_output chooses, or if the Function's text says so.
+        grad_output chooses, or if the Function's text says so; not if there is a reference, which says what is meant.
         """
         if self.checks.REFERENCE is not None:
             return False

@@ -270,6 +270,7 @@ def _on_contexts(ends: Sequence[Tensor]) -> Iterator[Tensor]:
         if node is not None and node not in seen:
             seen.add(node)
             waiting += [following for following, _ in node.next_functions]
+            # The nodes of PyTorch's own operators have no `__dict__`.
             for value in getattr(node, "__dict__", {}).values():
                 yield from (one for one in _listed(value) if isinstance(one, Tensor))
 

@@ -32,6 +32,7 @@ def watch(tell: Any) -> None:
         """Report a call unlike those before it, and make it; a call with an argument no text can make again is not reported."""
         file = _file(cls)
         calls = seen.setdefault(f"{file}:{cls.__qualname__}", set())
+        # A reported call has positional arguments alone.
         if not keywords and len(calls) < MOST:
             given = [_described(value) for value in args]
             text = json.dumps(given)
