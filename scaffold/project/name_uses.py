@@ -407,6 +407,7 @@ class NameUses:
             case ast.BinOp(left, operator, right) if not isinstance(operator, ast.Div):
                 one, two = self.elements_of(left), self.elements_of(right)
                 doubtful = one.doubtful or two.doubtful
+                # Moved, as a name is above, and computed.
                 return _Meaning(one.inputs | two.inputs, True, True, doubtful)
             case ast.IfExp(_, left, right):
                 return self.elements_of(left) | self.elements_of(right)
