@@ -40,7 +40,8 @@ def find(module: Module) -> Iterator[Found]:
 def _wrapped(module: Module, operator: Operator) -> tuple[Edit, ...]:
     """Return the edits to rename the operator and drop its defaults, and to add a function of the old name with them.
 
-    () if the file uses the name for more than calls and registrations, or if the new name is taken.
+    () if the file uses the name for more than calls and registrations, if the new name is taken, or for a parameter by keyword alone or a
+    starred one: the new function passes all by position.
     """
     node, name, new = operator.node, operator.name, f"{operator.name}_op"
     nodes = list(ast.walk(module.tree))
