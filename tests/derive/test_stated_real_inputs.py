@@ -57,7 +57,11 @@ def test_a_complex_input_is_refused(
         # It reads no value of an input.
         ("x", "x.float()", {"x": "grad_output"}),
         ("x, scale: float", "x * scale", {"x": "grad_output * scale"}),
-        ("x[N, D]", "x[:, 1:]", {"x": "F.pad(grad_output, (x.shape[1] - 1, 0))[:, 1:]"}),
+        (
+            "x[N, D]",
+            "x[:, 1:]",
+            {"x": "F.pad(grad_output, (x.shape[1] - 1, 0))[:, 1:]"},
+        ),
         # PyTorch refuses complex ones in the forward.
         ("x", "torch.round(x)", {"x": "grad_output * (x.abs() < 1)"}),
         ("x", "torch.relu(x)", {"x": "grad_output * (output > 0)"}),
