@@ -49,9 +49,8 @@ class CrossEntropyFunction(Function):
         )
         if extra_grad_log_probs is not None:
             grad_log_probs = grad_log_probs + extra_grad_log_probs
-        # autocast may leave these in different dtypes
         grad_logits = torch.ops.aten._log_softmax_backward_data(
-            grad_log_probs.to(log_probs.dtype), log_probs, -1, log_probs.dtype
+            grad_log_probs, log_probs, -1, log_probs.dtype
         )
         return grad_logits, None
 

@@ -425,7 +425,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
     if amp == "region" or (walked.spec.is_library and amp != "off"):
         # After all that takes values apart, to which a cast is a value of its own.
         sure = () if amp == "region" else walked.cotangents.keys()
-        known = with_casts(walked.make, roots, walked.held, walked.cotangents, sure)
+        known = with_casts(walked.make, roots, walked.held, sure)
         roots, of = _over(known, roots, of)
     found = BackwardGraph(
         spec=walked.spec,

@@ -24,22 +24,21 @@ def with_casts(
     make: Maker,
     roots: Mapping[str, Op],
     held: Collection[Op],
-    results: Mapping[Op, Op],
     known: Collection[Op],
 ) -> dict[Op, Op]:
     """Return the replacements of ops below the gradients with operands cast to one dtype; ops in `held` have names and stay.
 
-    `results` has the value of each cotangent. Cotangents in `known` surely have the dtype of their values, as those of an op that a
-    compiler traces; without `known` any of them may have another.
+    Cotangents in `known` surely have the dtype of the inputs, as those of an op that a compiler traces; without `known` any of them
+    may have another, that of its value under autocast.
     """
 
     def with_cast(op: Op, of: Renewal) -> Op:
         """Return the op over its replaced arguments, cast if it takes only equal dtypes; zeros get their dtype where it is cheap."""
         args = tuple(map(of, op.args))
         if op.facts.dtype == "uniform" and op.facts.autocast not in CAST_BY_PYTORCH:
-            args = _in_one_dtype(make, op, args, results, known)
+            args = _in_one_dtype(make, op, args, known)
         if op.rule == "zeros":
-            args = (_of_its_dtype(args[0]), *args[1:])
+            args = (_of_its_dtype(make, args[0]), *args[1:])
         return make.program.over(op, args)
 
     return renewed(roots.values(), held, with_cast)
@@ -49,12 +48,11 @@ def _in_one_dtype(
     make: Maker,
     op: Op,
     args: tuple[Op, ...],
-    results: Mapping[Op, Op],
     known: Collection[Op],
 ) -> tuple[Op, ...]:
     """Return the arguments cast to the dtype of a computed one, one in full precision if there is one.
 
-    Inputs have the dtype the user gave them; computed values that of autocast. `results` and `known` are those of `with_casts`.
+    Inputs have the dtype the user gave them; computed values that of autocast. `known` is that of `with_casts`.
     """
     rule = make.applier.table.of_op(op.rule)
     # Not strict: an op of the engine has no rule, hence no parameters.
@@ -69,7 +67,7 @@ def _in_one_dtype(
         return args
     like = min(computed, key=_precision_of)
     if statistics:
-        norm = results.get(args[0])
+        norm = make.precision.results.get(args[0])
         cast = _casts_with_statistics(make, args[0], norm, alike, statistics, like)
     else:
         cast = {arg: _cast(make, arg, like) for arg in alike}
@@ -123,15 +121,15 @@ def _of_cast(make: Maker, statistic: Op, cast: Mapping[Op, Op]) -> Op:
     return make.program.over(statistic, (again,))
 
 
-def _of_its_dtype(op: Op) -> Op:
+def _of_its_dtype(make: Maker, op: Op) -> Op:
     """Return the innermost operand certain to have the dtype of `op`: zeros are made like it, so nothing is computed for them alone."""
-    given = [arg for arg in tensors(op.args) if _has_dtype_of(op, arg)]
-    return _of_its_dtype(given[0]) if given else op
+    given = [arg for arg in tensors(op.args) if _has_dtype_of(make, op, arg)]
+    return _of_its_dtype(make, given[0]) if given else op
 
 
 def _cast(make: Maker, arg: Op, like: Op, by: Named | None = None) -> Op:
     """Return a value cast to the dtype of `like`, or to the wider of both dtypes if `by` is `promote_types`; None stays None."""
-    if _has_dtype_of(arg, like):
+    if _has_dtype_of(make, arg, like):
         return arg
     if arg.rule == "zeros":  # made in that dtype
         return make.zeros(like, arg.shape)
@@ -175,15 +173,18 @@ def _may_be_of_another_dtype(op: Op, known: Collection[Op]) -> bool:
     )
 
 
-def _has_dtype_of(op: Op, like: Op) -> bool:
+def _has_dtype_of(make: Maker, op: Op, like: Op) -> bool:
     """Return whether a value certainly has the dtype of `like`, a value it is computed from: then no cast is needed."""
-    if op is like:
+    # Autograd hands in a cotangent in the dtype of its value.
+    value = make.precision.results.get(op, op)
+    if like in (op, value):
         return True
+    op = value
     if op.rule == "cast":  # its second argument gives the dtype
-        return _has_dtype_of(op.args[1], like)
+        return _has_dtype_of(make, op.args[1], like)
     # `x.to(y.dtype)`
     if op.rule == "to" and op.args[1].rule == "dtype":
-        return _has_dtype_of(op.args[1].args[0], like)
+        return _has_dtype_of(make, op.args[1].args[0], like)
     # Of a division autocast casts only `1 / x`, with a number first.
     unchanged = op.facts.autocast == "number_first" and op.args[0].is_tensor
     # Of autograd's results no dtype is known.
@@ -192,7 +193,7 @@ def _has_dtype_of(op: Op, like: Op) -> bool:
     said = op.facts.dtype
     # The position of the argument that gives the dtype.
     if isinstance(said, int):
-        return _has_dtype_of(op.args[said], like)
+        return _has_dtype_of(make, op.args[said], like)
     # Any other fact, as a dtype of its own, says nothing of the arguments; without tensors there is nothing to compare.
     given = _alike(op, op.args) if said in ("promoted", "uniform") else []
-    return bool(given) and all(_has_dtype_of(arg, like) for arg in given)
+    return bool(given) and all(_has_dtype_of(make, arg, like) for arg in given)

@@ -49,6 +49,24 @@ def test_positions_are_not_cast(index: str) -> None:
     torch.testing.assert_close(run(text, x), [wanted], check_dtype=False)
 
 
+def test_a_gradient_made_of_what_autograd_hands_in_has_the_dtype_of_its_value() -> None:
+    """Of a loss that is no less precise than the saved value, and of that value, no cast is needed."""
+    spec = spec_of(
+        "logits[N, C], target[N; index(C)]",
+        forward="log_probs = torch.log_softmax(logits, -1)\nreturn -log_probs.gather(1, target[:, None]).mean()",
+    )
+    assert ".to(" not in backward_of(draft_of(spec))
+    logits = torch.randn(3, 4, requires_grad=True)
+    (found,) = run(draft_of(spec), logits, torch.tensor([0, 2, 3]))
+    assert found.dtype == torch.float32
+    # A product is in half precision where the probabilities are in full.
+    text = op_text(
+        "q[N, D], k[M, D], v[M, E]", forward="torch.softmax(q @ k.mT, -1) @ v"
+    )
+    assert ".to(probs.dtype)" in text or ".to(softmax.dtype)" in text
+    run(text, *(torch.randn(3, 4, requires_grad=True) for _ in range(3)))
+
+
 def test_without_a_region_there_is_no_cast() -> None:
     for amp in ("off", "float32"):
         text = op_text(POOLED, forward=POOL, amp=amp)
