@@ -9,6 +9,7 @@ values made of them, and conjugates none; None if there are none, or in doubt. I
 from collections.abc import Iterable
 
 from scaffold.derive.analysis.activity import callee, known_facts
+from scaffold.derive.backward_program import needed_for
 from scaffold.derive.derivation import Forward, RealInputs
 from scaffold.formula import BUILTINS, Lines, Node, expressions, reads, written
 from scaffold.primitives import Facts
@@ -22,33 +23,41 @@ _PYTHON = BUILTINS | METHODS | FUNCTIONS
 
 
 def of_stated(spec: OpSpec, forward: Forward, stated: Lines) -> RealInputs | None:
-    """Return the inputs that stated gradients take for real: their text multiplies by values of these, and conjugates none.
+    """Return the inputs that stated gradients take for real: the text of one multiplies by values of these, and conjugates none.
 
-    None if it reads no such value, as `-grad_output`. None too for a forward that raises for complex numbers anyway,
+    None if none reads such a value, as `-grad_output`. None too for a forward that raises for complex numbers anyway,
     and in doubt: where a function is not PyTorch's.
     """
-    gradients = [*expressions(*stated)]
-    facts, stated_facts = _called(forward.expressions()), _called(gradients)
+    facts, known = _called(forward.expressions()), _called(expressions(*stated))
     declared = any(item.dtype == "complex" for item in spec.tensors)
-    if facts is None or stated_facts is None or spec.kept or declared:
+    if facts is None or known is None or spec.kept or declared:
         return None
-    for_complex = any(any(map(_is_for_complex, several)) for several in stated_facts)
-    if for_complex or any(all(map(rejects, several)) for several in facts):
+    if any(all(map(rejects, several)) for several in facts):
         return None
     real = frozenset(item.name for item in spec.tensors if item.dtype == "float")
-    read = {one.name for node in gradients for one in reads(node) if not one.facets}
     # Of any other value of the forward nobody knows here of which inputs it is made.
     made = {item.name for item in spec.outputs if item.differentiable}
     made |= written(*forward.statements) - {item.name for item in spec.inputs}
-    assumed_real = real if read & made else real & read
+    assumed_real = frozenset[str]()
+    for item in spec.differentiable:
+        needed = needed_for(stated, [f"grad_{item.name}"])
+        values = [*expressions(*(stated[at] for at in sorted(needed)))]
+        read = {one.name for value in values for one in reads(value) if not one.facets}
+        if _is_for_complex(_called(values) or ()):
+            continue
+        if read & made:
+            assumed_real |= real
+        # The gradient of `3 * x.conj()` conjugates, too.
+        assumed_real |= real & read | ({item.name} if _is_for_complex(facts) else set())
     in_doubt = any(makes_real(one) for several in facts for one in several)
     names, shown = as_shown(spec, assumed_real, frozenset() if in_doubt else real)
     return RealInputs(names, shown) if names else None
 
 
-def _is_for_complex(facts: Facts) -> bool:
-    """Return whether a text with such a function was written with complex numbers in mind: `x.conj()`, `x.imag`."""
-    return facts.complex == "only" or "for_complex" in facts.flags
+def _is_for_complex(called: Iterable[tuple[Facts, ...]]) -> bool:
+    """Return whether a text that calls these was written with complex numbers in mind: `x.conj()`, `x.imag`."""
+    facts = (one for several in called for one in several)
+    return any(one.complex == "only" or "for_complex" in one.flags for one in facts)
 
 
 def _called(values: Iterable[Node]) -> list[tuple[Facts, ...]] | None:
@@ -92,8 +101,9 @@ def as_shown(
 
     `of_results` are the inputs that, if complex, make a result complex.
     """
-    # The backward looks at one incoming gradient, which must not be None.
-    one_gradient = len(spec.outputs) == 1 and spec.materialize_grads
+    # The backward looks at one incoming gradient, which must be a tensor: not None, and no tuple of them.
+    sole = len(spec.outputs) == 1 and not spec.outputs[0].variadic
+    one_gradient = sole and spec.materialize_grads
     shown = one_gradient and assumed_real <= of_results
     if shown and assumed_real & {item.name for item in spec.differentiable}:
         # Real inputs beside a complex one would get a complex gradient: autograd

@@ -28,6 +28,14 @@ SIGMOID = "x", "1 / (1 + torch.exp(-x))"
             "x must be real",
         ),
         ("x", "x.exp_()", {"x": "grad_output * output"}, "x must be real"),
+        # One of them conjugates, the other one should.
+        (
+            "x, y",
+            "x * torch.exp(y)",
+            {"x": "grad_output * torch.exp(y).conj()", "y": "grad_output * output"},
+            "x and y must be real",
+        ),
+        ("x", "3 * x.conj()", {"x": "3 * grad_output"}, "x must be real"),
     ],
 )
 def test_a_complex_input_is_refused(
@@ -101,3 +109,21 @@ def test_an_input_without_a_gradient_is_refused_by_itself() -> None:
     torch.testing.assert_close(found, right)
     with pytest.raises(TypeError, match="scale must be real"):
         op(x, scale + 1j)
+
+
+def test_of_any_number_of_results_the_inputs_are_asked() -> None:
+    text = op_text(
+        "x",
+        outputs="*parts",
+        forward="x.square().chunk(2)",
+        grad={"x": "2 * x * torch.cat(grad_parts)"},
+        style="combined",
+    )
+    op = load(text).some_op
+    x = torch.randn(4, requires_grad=True)
+    found, right = (
+        torch.autograd.grad(parts[0].sum(), x) for parts in (op(x), x.square().chunk(2))
+    )
+    torch.testing.assert_close(found, right)
+    with pytest.raises(TypeError, match="x must be real"):
+        op(x + 1j)

@@ -201,6 +201,8 @@ def test_the_backward_reads_what_was_repeated() -> None:
         grad={"x": "grad_output * h"},
     )
     assert backward_of(text) == (
+        "if grad_output.dtype.is_complex:\n"
+        '    raise TypeError("some_op: x must be real")\n'
         "(x,) = ctx.saved_tensors\n# the scale\nh = x.sin()\nreturn grad_output * h, None"
     )
 
