@@ -43,7 +43,28 @@ def is_rough(facts: Facts) -> bool:
         return False
     if says_so(facts) or _returns_inputs(facts):
         return True
-    return any(_is_step(facts, node) for node in _nodes(facts))
+    nodes = [*_nodes(facts)]
+    chosen_by = {test for node in nodes for test in _conditions(facts, node)}
+    return any(_is_step(facts, node) for node in nodes if node not in chosen_by)
+
+
+def _conditions(facts: Facts, node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of a test that chooses between values with slopes: of an `if`, or `x > 0` of `torch.where(x > 0, x, 0.1 * x)`.
+
+    Between numbers, `torch.where(x > 0, 1.0, 0.0)`, it makes steps.
+    """
+    match node:
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
+            yield from ast.walk(test)
+        case ast.Call(args=[test, *values]) if torch_call(node, facts.names) == "where":
+            if not all(_is_flat(facts, value) for value in values):
+                yield from ast.walk(test)
+
+
+def _is_flat(facts: Facts, node: ast.expr) -> bool:
+    """Return whether a value has no slope: a number, or a new tensor of one, `torch.ones_like(x)`."""
+    called = torch_call(node, facts.names) or method_call(node, facts.names)
+    return creates(called) or not any(isinstance(x, ast.Name) for x in ast.walk(node))
 
 
 def _nodes(facts: Facts) -> Iterator[ast.AST]:

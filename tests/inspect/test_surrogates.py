@@ -26,6 +26,11 @@ class {name}(Function):
     [
         ("Sign", "torch.sign(x)", True),
         ("Spike", "(x > 0).to(x.dtype)", True),
+        ("Gate", "torch.where(x > 0, 1.0, 0.0)", True),
+        ("Ones", "torch.where(x > 0, torch.ones_like(x), x.new_zeros(()))", True),
+        ("Mask", "x * (x > 0)", True),
+        ("Leaky", "torch.where(x > 0, x, 0.1 * x)", False),
+        ("Either", "x * 2 if x.shape[0] > 3 else x * 3", False),
         ("Drop", "x * torch.rand_like(x)", True),
         ("Round", "x.round()", True),
         ("Reverse", "x.view_as(x)", True),  # hands its input on
