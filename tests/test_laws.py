@@ -554,7 +554,7 @@ BUDGET = {
     "cli": 4810,  # one module a command; an error shows its line; names for adopted Functions, a table of them, the verdict on each
     "derive": 19454,  # lowering, gradients, simplification, plan by the memory autograd takes, writing; masks of backward calls; inequalities of sizes; stated gradients that hold for real inputs alone
     "formula": 7369,  # the Python of forwards: functions, modules, loops, branches, changes in place
-    "inspect": 3741,  # hand-written Functions; arguments for them, sizes that constant indices tell, all shapes that fit; tuples on ctx, changes in place
+    "inspect": 3749,  # hand-written Functions; arguments for them, sizes that constant indices tell, all shapes that fit; tuples on ctx, changes in place
     "lint": 4698,  # 47 rules, --fix, output formats
     "primitives": 831,  # the reader of the table: rules and facts, as signs, bounds and dtypes
     "kernels": 2988,  # row programs, and their printer for Triton

@@ -18,7 +18,13 @@ from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.pure_torch import reached
 from scaffold.inspect.trial_inputs import CODES
 from scaffold.inspect.vocabulary import creates
-from scaffold.primitives.calls import draws_random, has_memory, is_constant, is_discrete
+from scaffold.primitives.calls import (
+    draws_random,
+    has_memory,
+    is_constant,
+    is_discrete,
+    mask_positions,
+)
 
 # Calls that pass a tensor on as a new one, whose gradient is then changed.
 PASSING = {"alias", "clone", "contiguous", "detach", "expand_as", "view", "view_as"}
@@ -56,7 +62,9 @@ def _conditions(facts: Facts, node: ast.AST) -> Iterator[ast.AST]:
     match node:
         case ast.If(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
             yield from ast.walk(test)
-        case ast.Call(args=[test, *values]) if torch_call(node, facts.names) == "where":
+        case ast.Call(args=[test, *values]) if 0 in mask_positions(
+            torch_call(node, facts.names)
+        ):
             if not all(_is_flat(facts, value) for value in values):
                 yield from ast.walk(test)
 
