@@ -299,7 +299,11 @@ class TangentWalk:
         )
 
     def _of_reduction(self, op: Op, rule: Rule, pairs: Pairs) -> Op | None:
-        """Sum the products of tangents and gradients, if the Jacobian has one row per result, as of a sum; else return None."""
+        """Sum the products of tangents and gradients over the reduced dims of a sum, a mean or a loss; return None for other ops.
+
+        An element of the gradient is a factor times the cotangent of the one result it went into. With the tangent in the cotangent's
+        place it is that element's share of the result's tangent.
+        """
         rest = self._reduced(op, rule)
         if rest is None or not (self._is_real(op) and rule.facts.is_one_tensor):
             return None

@@ -334,13 +334,13 @@ class Inliner:
         return before, [substituted(item, values) for item in body]
 
     def _is_plain(self, value: ast.expr) -> bool:
-        """Return whether an argument may replace its parameter: a literal, or a name known to have a value.
+        """Return whether an argument may replace its parameter: a literal, a name known to have a value, or a tuple of simple values.
 
-        An unknown name may not: it gets a name at the call, where the problem belongs.
+        An unknown name alone may not: it gets a name at the call, where the problem belongs.
         """
         known = self.readable | self.made
         name = value.id if isinstance(value, ast.Name) else ""
-        # "" is a literal; a name with a dot is a local of a called function, so it has a value.
+        # "" for a literal, `torch.float64` or a tuple; a name with a dot is a local of a called function, so it has a value.
         return is_simple(value) and (not name or "." in name or name in known)
 
     def _fresh(self, name: str, function: Function, call: ast.Call) -> str:

@@ -182,6 +182,7 @@ class _Finder(Positioned, cst.CSTVisitor):
     def _add_function(self, node: cst.FunctionDef) -> None:
         """Note the edits open to a function: a decorator, a new signature if that is plain, removal if no comment ends its body."""
         line = self.span(node.name)[0]
+        # 0, 0, 0: these edits are looked up by their line alone.
         self.known.add(("decorate", line, 0, 0, 0))
         if _is_plain(node.params):
             self.known.add(("signature", line, 0, 0, 0))

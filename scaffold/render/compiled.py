@@ -37,7 +37,7 @@ class CompiledTemplates(BytecodeCache):
 
 
 def _path(bucket: Bucket) -> Path:
-    """Return the path Python itself would use: beside the source, or below `sys.pycache_prefix`."""
+    """Return the path in a `__pycache__` beside the source, or below `sys.pycache_prefix` where Python keeps its own apart."""
     root = template_root()
     if sys.pycache_prefix is not None:
         root = Path(sys.pycache_prefix) / root.relative_to(root.anchor)

@@ -109,7 +109,10 @@ def lower(
 
 
 def _returned(forward: Forward) -> frozenset[Node]:
-    """Return the expression of the only result, also if a statement gives it its name; none if there are several results."""
+    """Return the expression of the only result, also if a statement gives it its name; none if there are several results.
+
+    A set, to be joined with others. `y += 1` gives no name: it changes what has one.
+    """
     lines = (x for x in forward.statements if isinstance(x, Assign) and not x.operator)
     named = {item.target: item.value for item in lines}
     result, *others = forward.results
