@@ -558,7 +558,7 @@ BUDGET = {
     "lint": 4698,  # 47 rules, --fix, output formats
     "primitives": 831,  # the reader of the table: rules and facts, as signs, bounds and dtypes
     "kernels": 2988,  # row programs, and their printer for Triton
-    "project": 5393,  # shapes to try for a Function; inputs and sizes inferred from a forward, adopted Functions, verdicts on ops not written yet, updates
+    "project": 5394,  # shapes to try for a Function; inputs and sizes inferred from a forward, adopted Functions, verdicts on ops not written yet, updates
     "render": 6151,  # files of ops, tests and kernels
     "spec": 4641,  # options, keys, `--inputs`, conditions on sizes
     "verify": 7202,  # proofs, checks of a hand-written Function, of further shapes too, recorded calls, samples of a kind: sparse, symmetric

@@ -284,9 +284,10 @@ def derived_lines(spec: OpSpec, name: str) -> tuple[str, ...]:
     The stated gradients are left out for it. A surrogate's gradient is derived from the surrogate's own forward.
     """
     forward = spec.surrogate.forward if spec.surrogate else spec.forward
-    # As if the user had stated the forward alone.
+    # As if the user had stated the forward alone; without saved values, whose names and extra gradients the user never saw.
     without_stated = replace(
         spec,
+        save_policy="recompute",
         forward=forward,
         surrogate=None,
         gradients=(),
