@@ -117,6 +117,7 @@ def derive(spec: OpSpec) -> Derivation:
     # as a registered op ("library"). The gradients as a graph are the same in each.
     source = _before_style(spec)
     spec, maths, found = _choose_style(spec, source)
+    # By this the shape checks derive the op with other shapes, to compare lines: those of `found` do not change below.
     relies = partial(_if_declared_as, source, maths, found)
     # `amp` is what the op does under autocast. Of an op that runs its backward under
     # the forward's autocast, `region` says if that is written: it is left out where no

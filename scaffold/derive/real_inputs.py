@@ -35,6 +35,7 @@ def real_inputs(spec: OpSpec, found: Differentiated) -> RealInputs | None:
     program, results = found.walked.applier.program, found.walked.lowered.results
     assumed_real = _complex_inputs(program.real, found.walked.cotangents)
     assumed_real -= _refused_by_pytorch(results)
+    # Of calls that PyTorch computes of complex numbers, too, for which our formula is not.
     assumed_real |= _complex_inputs(program.real_in_calls)
     of_results = _complex_inputs(results)  # if complex, they make a result complex
     # Then the imaginary part of a real value's incoming gradient would be dropped.

@@ -361,6 +361,7 @@ def request_of(generated: Generated, op: str, checks: str) -> Request:
     """Return the request to prove an op: its text `op`, that of its module of `checks`, and the files it imports but not written yet."""
     modules = tuple((item.module, item.text) for item in generated.companions)
     source = generated.specified.places.directories.source
+    # One op may stand outside of a project: its imports are found as by a Python that is started here.
     path = import_path(Path.cwd(), generated.root / source)
     return Request(op, checks, path, modules)
 

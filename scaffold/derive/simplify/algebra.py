@@ -340,7 +340,8 @@ class DividedFirst:
             return len(read) == len(op.args)
         if operator == "/":
             return read == [op.args[0]]
-        # Of `g * g` each factor would be divided: a multilinear op may read only one.
+        # Of `g * g` each factor would be divided: a multilinear op may read only one. Beside it a linear one, as `masked_fill`, has numbers
+        # that add nothing: a gradient is linear in the incoming one.
         linear = op.facts.linear or "multilinear" in op.facts.flags
         return linear and len(read) == 1
 
