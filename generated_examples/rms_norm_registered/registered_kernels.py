@@ -1,4 +1,7 @@
-"""Two kernels, as a library of compiled ones would offer them: what they return has the dtype of its input."""
+"""Two kernels, as a library of compiled ones would offer them.
+
+What they return has the dtype of its input.
+"""
 
 import torch
 from torch import Tensor

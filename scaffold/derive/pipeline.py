@@ -153,15 +153,20 @@ def _is_under_autocast(found: Derivation) -> bool:
 
 
 def _real_inputs(spec: OpSpec, source: Source) -> RealInputs | None:
-    """Return the inputs that get wrong gradients if complex, so the backward refuses such; None if there are none.
-
-    Of an op with both derived and stated gradients, the derived ones are asked.
-    """
+    """Return the inputs that get wrong gradients if complex, so the backward refuses such; None if there are none."""
+    forward, derived = source.forward, None
+    stated = of_stated(spec, forward, source.stated) if forward else None
     if source.gradients is not None:
         from scaffold.derive.real_inputs import real_inputs  # imports the engine
 
-        return real_inputs(spec, source.gradients)
-    return of_stated(spec, source.forward, source.stated) if source.forward else None
+        derived = real_inputs(spec, source.gradients)
+    if stated is None or derived is None:
+        return stated or derived
+    # Refused alone, the inputs of one need not be all real or all complex.
+    either = {*stated.names, *derived.names}
+    names = tuple(item.name for item in spec.tensors if item.name in either)
+    told = (one.names for one in (stated, derived) if one.shown)
+    return RealInputs(names, any(names == one for one in told))
 
 
 def _with_surrogate(spec: OpSpec) -> OpSpec:

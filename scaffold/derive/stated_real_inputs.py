@@ -6,14 +6,29 @@ values made of them, and conjugates none; None if there are none, or in doubt. I
 `real_inputs` asks the graph of derived gradients the same, and shares what both know of functions and results.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from scaffold.derive.analysis.activity import callee, known_facts
 from scaffold.derive.backward_program import needed_for
 from scaffold.derive.derivation import Forward, RealInputs
-from scaffold.formula import BUILTINS, Lines, Node, expressions, reads, written
+from scaffold.formula import (
+    BUILTINS,
+    If,
+    Lines,
+    Node,
+    expressions,
+    metadata_read,
+    reads,
+    written,
+)
 from scaffold.primitives import Facts
-from scaffold.primitives.calls import facts_of_attribute, facts_of_call
+from scaffold.primitives.calls import (
+    casts_like,
+    facts_of_attribute,
+    facts_of_call,
+    is_discrete,
+    may_be,
+)
 from scaffold.primitives.python_values import FUNCTIONS, METHODS
 from scaffold.spec import OpSpec
 
@@ -23,35 +38,63 @@ _PYTHON = BUILTINS | METHODS | FUNCTIONS
 
 
 def of_stated(spec: OpSpec, forward: Forward, stated: Lines) -> RealInputs | None:
-    """Return the inputs that stated gradients take for real: the text of one multiplies by values of these, and conjugates none.
+    """Return the inputs that stated gradients take for real: the text of one reads values of these, and conjugates none.
 
-    None if none reads such a value, as `-grad_output`. None too for a forward that raises for complex numbers anyway,
-    and in doubt: where a function is not PyTorch's.
+    None if none reads such a value, as `-grad_output`; and in doubt: where a function is not PyTorch's, or of a forward
+    kept as the user wrote it, with a loop.
     """
     facts, known = _called(forward.expressions()), _called(expressions(*stated))
     declared = any(item.dtype == "complex" for item in spec.tensors)
     if facts is None or known is None or spec.kept or declared:
         return None
-    if any(all(map(rejects, several)) for several in facts):
-        return None
     real = frozenset(item.name for item in spec.tensors if item.dtype == "float")
     # Of any other value of the forward nobody knows here of which inputs it is made.
     made = {item.name for item in spec.outputs if item.differentiable}
     made |= written(*forward.statements) - {item.name for item in spec.inputs}
+    in_doubt = any(makes_real(one) for several in facts for one in several)
     assumed_real = frozenset[str]()
     for item in spec.differentiable:
         needed = needed_for(stated, [f"grad_{item.name}"])
         values = [*expressions(*(stated[at] for at in sorted(needed)))]
-        read = {one.name for value in values for one in reads(value) if not one.facets}
-        if _is_for_complex(_called(values) or ()):
+        if not values or _is_for_complex(_called(values) or ()):
             continue
-        if read & made:
-            assumed_real |= real
-        # The gradient of `3 * x.conj()` conjugates, too.
-        assumed_real |= real & read | ({item.name} if _is_for_complex(facts) else set())
-    in_doubt = any(makes_real(one) for several in facts for one in several)
+        read = {name for value in values for name in _values_read(value)}
+        assumed_real |= real if read & made else real & read
+        if _is_for_complex(facts):  # the gradient of `3 * x.conj()` conjugates, too
+            assumed_real |= {item.name}
+    if not in_doubt:
+        assumed_real -= _refused(forward, real, made)
     names, shown = as_shown(spec, assumed_real, frozenset() if in_doubt else real)
     return RealInputs(names, shown) if names else None
+
+
+def _refused(forward: Forward, real: frozenset[str], made: set[str]) -> frozenset[str]:
+    """Return inputs rejected as complex by a function of the forward; none if it has branches: they may avoid the call."""
+    nodes = [part for value in forward.expressions() for part in value.walk()]
+    branches = any(isinstance(item, If) for item in forward.statements)
+    if branches or any(node.kind == "conditional" for node in nodes):
+        return frozenset()
+    found = frozenset[str]()
+    for node in nodes:
+        facts = known_facts(node) if node.kind in ("binary", "call") else ()
+        if facts and all(map(rejects, facts)):
+            read = {one.name for one in reads(node) if not one.facets}
+            # A local is made of the only input, if there is but one.
+            found |= real if read & made and len(real) == 1 else real & read
+    return found
+
+
+def _values_read(node: Node) -> Iterator[str]:
+    """Yield the names read for their values: not for a shape, a dtype or a mask, as in `x.new_zeros(3)` and `x > 0`."""
+    word = callee(node) or ""
+    no_values = may_be(word, "creates") or is_discrete(word)
+    if metadata_read(node) or node.kind == "compare" or no_values:
+        return
+    if node.kind == "name":
+        yield node.label
+    # `grad.to(x)`, and the tensor of a method: `grad` of `grad.to`.
+    for arg in node.args[:1] if casts_like(word) else node.args:
+        yield from _values_read(arg)
 
 
 def _is_for_complex(called: Iterable[tuple[Facts, ...]]) -> bool:
@@ -68,6 +111,9 @@ def _called(values: Iterable[Node]) -> list[tuple[Facts, ...]] | None:
             facts = facts_of_attribute(node.label)
         elif node.kind in ("binary", "call"):
             word = callee(node) or ""
+            # Of `torch.ops.aten.tanh_backward` it depends on the function: some conjugate.
+            if "aten" in {part.label for part in node.args[0].walk()}:
+                return None
             # `exp_` of `x.exp_()` is no primitive: what holds of `exp` holds of it.
             facts = known_facts(node) or facts_of_call(word.removesuffix("_"))
             if word and not facts and word not in _PYTHON:

@@ -36,6 +36,19 @@ SIGMOID = "x", "1 / (1 + torch.exp(-x))"
             "x and y must be real",
         ),
         ("x", "3 * x.conj()", {"x": "3 * grad_output"}, "x must be real"),
+        # What the forward rejects is another value, or a branch avoids it.
+        (
+            "x[N], w[N]",
+            "x * w[: x.shape[0] // 1]",
+            {"x": "grad_output * w", "w": "grad_output * x"},
+            "x and w must be real",
+        ),
+        (
+            "x, b: bool = False",
+            "torch.sign(x) * x if b else x * x",
+            {"x": "2 * grad_output * x"},
+            "x must be real",
+        ),
     ],
 )
 def test_a_complex_input_is_refused(
@@ -69,6 +82,14 @@ def test_a_complex_input_is_refused(
             "x[:, 1:]",
             {"x": "F.pad(grad_output, (x.shape[1] - 1, 0))[:, 1:]"},
         ),
+        # It reads no values but for a shape or a mask; some calls of aten conjugate.
+        ("x", "x[:, 0]", {"x": "torch.cat((grad_output, x.new_zeros(x.shape)))"}),
+        (
+            "x",
+            "torch.where(x == 1, x, 0)",
+            {"x": "torch.where(x == 1, grad_output, 0)"},
+        ),
+        ("x", "x.tanh()", {"x": "torch.ops.aten.tanh_backward(grad_output, output)"}),
         # PyTorch refuses complex ones in the forward.
         ("x", "torch.round(x)", {"x": "grad_output * (x.abs() < 1)"}),
         ("x", "torch.relu(x)", {"x": "grad_output * (output > 0)"}),
@@ -127,3 +148,14 @@ def test_of_any_number_of_results_the_inputs_are_asked() -> None:
     torch.testing.assert_close(found, right)
     with pytest.raises(TypeError, match="x must be real"):
         op(x + 1j)
+
+
+def test_of_stated_and_derived_gradients_both_are_asked() -> None:
+    text = op_text(
+        "x, w[N; const], b", forward="x * w + b", grad={"x": "grad_output * w"}
+    )
+    assert "must all be real" not in text
+    op = load(text).some_op
+    x, w, b = (torch.randn(3, dtype=torch.cdouble) for _ in range(3))
+    with pytest.raises(TypeError, match="w must be real"):
+        op(x.requires_grad_(), w, b).abs().sum().backward()
