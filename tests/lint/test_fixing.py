@@ -201,3 +201,22 @@ def test_columns_are_counted_as_ast_does() -> None:
 def test_an_import_goes_behind_the_others(text: str, expected: str) -> None:
     edit = Edit("import", (1, 0, 1, 0), "import y")
     assert fix_text(text, [(edit,), (edit,)]) == expected
+
+
+def test_a_local_called_output_is_not_taken_for_what_is_returned() -> None:
+    """In a setup_context the name would be that of `output * 2`: another value would be saved, in silence."""
+    text = f"""{HEAD}class Twice(Function):
+    @staticmethod
+    def forward(ctx, x):
+        output = x.exp()
+        ctx.save_for_backward(output)
+        return output * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        (output,) = ctx.saved_tensors
+        return g * output * 2
+"""
+    assert found(text, "AF20") and fixed(text, "AF20") == text
+    returned = text.replace("return output * 2", "return output")
+    assert "def setup_context(ctx, inputs, output):" in fixed(returned, "AF20")

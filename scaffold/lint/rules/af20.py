@@ -86,8 +86,8 @@ def _setup_context(facts: Facts, forward: Method, kept: list[ast.stmt]) -> str:
     output = last.id if isinstance(last, ast.Name) and named else "output"
     bindings = forward.flow.bindings
     known = {*inputs, forward.ctx} - bindings.keys()
-    # Bound twice, it may be kept with another value than the one returned.
-    if len(bindings.get(output, ())) == 1:
+    # Bound twice, it may be kept with another value than the one returned; so may a local `output` of `return output * 2`.
+    if named and len(bindings.get(output, ())) == 1:
         known.add(output)
     read = names_in(kept)
     if read & (forward.flow.parameters | bindings.keys()) - known:
