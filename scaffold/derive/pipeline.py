@@ -162,7 +162,7 @@ def _real_inputs(spec: OpSpec, source: Source) -> RealInputs | None:
         derived = real_inputs(spec, source.gradients)
     if stated is None or derived is None:
         return stated or derived
-    # Refused alone, the inputs of one need not be all real or all complex.
+    # Where an input is refused, no group has to be all real or all complex: `alike` is left out.
     either = {*stated.names, *derived.names}
     names = tuple(item.name for item in spec.tensors if item.name in either)
     told = (one.names for one in (stated, derived) if one.shown)

@@ -17,9 +17,9 @@ from scaffold.derive.gradients import Differentiated
 from scaffold.derive.graph.op import Op, tensors
 from scaffold.derive.stated_real_inputs import (
     REAL,
-    as_shown,
     makes_real,
     rejects,
+    to_refuse,
 )
 from scaffold.spec import OpSpec
 
@@ -46,9 +46,9 @@ def real_inputs(spec: OpSpec, found: Differentiated) -> RealInputs | None:
     if found.joined and found.joined.name in assumed_real:
         assumed_real |= {found.joined.several.name}
     active = {item.name for item in spec.differentiable}
-    names, shown = as_shown(spec, assumed_real, of_results)
-    alike = () if names else _alike(spec, found, active, results)
-    return RealInputs(names, shown, alike) if names or alike else None
+    refused = to_refuse(spec, assumed_real, of_results)
+    alike = () if refused.names else _alike(spec, found, active, results)
+    return refused._replace(alike=alike) if refused.names or alike else None
 
 
 def _alike(
@@ -100,13 +100,8 @@ def _may_be_complex(op: Op) -> bool:
     """
     if op.kind not in ("real", "group") and op.rule != "list":
         return False
-    made = _refuses(op) or "creates" in op.facts.flags
+    made = rejects(op.facts) or "creates" in op.facts.flags
     return not made and op.facts.kind() not in REAL
-
-
-def _refuses(op: Op) -> bool:
-    """Return whether PyTorch's function rejects complex numbers, by the table: then its own error comes first."""
-    return rejects(op.facts)
 
 
 def _refused_by_pytorch(results: Iterable[Op]) -> frozenset[str]:
@@ -123,6 +118,6 @@ def _refused_by_pytorch(results: Iterable[Op]) -> frozenset[str]:
 def _raises(op: Op) -> bool:
     """Return whether a call of the forward raises for complex arguments: by itself, or as another one is real, `probs @ value`."""
     others = tensors(op.args) if op.facts.dtype == "uniform" else ()
-    return _refuses(op) or any(
+    return rejects(op.facts) or any(
         arg.kind != "complex" and not _complex_inputs((arg,)) for arg in others
     )

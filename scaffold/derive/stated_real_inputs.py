@@ -25,7 +25,7 @@ from scaffold.primitives import Facts
 from scaffold.primitives.calls import (
     casts_like,
     facts_of_attribute,
-    facts_of_call,
+    in_place_or_not,
     is_discrete,
     may_be,
 )
@@ -64,8 +64,8 @@ def of_stated(spec: OpSpec, forward: Forward, stated: Lines) -> RealInputs | Non
             assumed_real |= {item.name}
     if not in_doubt:
         assumed_real -= _refused(forward, real, made)
-    names, shown = as_shown(spec, assumed_real, frozenset() if in_doubt else real)
-    return RealInputs(names, shown) if names else None
+    found = to_refuse(spec, assumed_real, frozenset() if in_doubt else real)
+    return found if found.names else None
 
 
 def _refused(forward: Forward, real: frozenset[str], made: set[str]) -> frozenset[str]:
@@ -115,7 +115,7 @@ def _called(values: Iterable[Node]) -> list[tuple[Facts, ...]] | None:
             if "aten" in {part.label for part in node.args[0].walk()}:
                 return None
             # `exp_` of `x.exp_()` is no primitive: what holds of `exp` holds of it.
-            facts = known_facts(node) or facts_of_call(word.removesuffix("_"))
+            facts = known_facts(node) or in_place_or_not(word)
             if word and not facts and word not in _PYTHON:
                 return None
         else:
@@ -140,10 +140,10 @@ def makes_real(facts: Facts) -> bool:
     return facts.kind() in REAL or is_cast
 
 
-def as_shown(
+def to_refuse(
     spec: OpSpec, assumed_real: frozenset[str], of_results: frozenset[str]
-) -> tuple[tuple[str, ...], bool]:
-    """Return the inputs to refuse if complex, in order, and whether a complex one shows in the dtype of grad_output.
+) -> RealInputs:
+    """Return the inputs to refuse if complex, in order, with whether a complex one shows in the dtype of grad_output.
 
     `of_results` are the inputs that, if complex, make a result complex.
     """
@@ -158,4 +158,4 @@ def as_shown(
     # Any other input of the result would be refused along with these.
     shown = shown and assumed_real == of_results
     names = tuple(item.name for item in spec.tensors if item.name in assumed_real)
-    return names, shown
+    return RealInputs(names, shown)

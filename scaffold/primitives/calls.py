@@ -259,13 +259,13 @@ def kinds(word: str) -> frozenset[str]:
 @cache
 def takes_index(word: str) -> bool:
     """Return whether an argument of a call may be positions: `gather`, `index_add_`."""
-    return any(facts.indices for facts in _in_place_or_not(word))
+    return any(facts.indices for facts in in_place_or_not(word))
 
 
 @cache
 def takes_mask(word: str) -> bool:
     """Return whether a call may choose elements by a mask: `torch.where`, `masked_fill_`."""
-    known = _in_place_or_not(word)
+    known = in_place_or_not(word)
     # `bitwise_and(x, y)`, of the category constant, may get masks too, but chooses no elements by them.
     return any(facts.masks and facts.category != "constant" for facts in known)
 
@@ -278,14 +278,14 @@ def mask_positions(word: str) -> frozenset[int]:
     """
     if not takes_mask(word):
         return frozenset()
-    names = {name for facts in _in_place_or_not(word) for name in facts.masks}
+    names = {name for facts in in_place_or_not(word) for name in facts.masks}
     # The table has no head for most in-place forms: the parameters are those of `masked_fill`.
     plain = word if facts_of_call(word) else word.removesuffix("_")
     found = (position_of(plain, name) for name in names)
     return frozenset(at for at in found if at is not None)
 
 
-def _in_place_or_not(word: str) -> tuple[Facts, ...]:
+def in_place_or_not(word: str) -> tuple[Facts, ...]:
     """Return the facts of a call, or of the one that `masked_fill_` is the in-place form of."""
     return facts_of_call(word) or facts_of_call(word.removesuffix("_"))
 

@@ -9,6 +9,7 @@ line.
 from collections.abc import Iterable, Sequence
 
 from scaffold.derive import Derivation, grad_name
+from scaffold.derive.derivation import indent_of
 from scaffold.render.shape_checks import INDENTED, rows, string
 from scaffold.spec import OpSpec
 
@@ -22,7 +23,7 @@ def refused_in_backward(
     name = grad_name(spec, spec.outputs[0].name)
     names = derivation.real.names
     # In the forward's region of autocast it stands a level deeper.
-    room = line_length - 4 * derivation.region
+    room = line_length - (indent_of("region") if derivation.region else 0)
     return _raised(spec, f"{name}.dtype.is_complex", names, room)
 
 
